@@ -295,6 +295,18 @@ SAMPLERS = {
                 "return np.stack([chain[: self._kept() * thin : every] for chain in whole])",
                 "samplers/test_nuts.py::test_draws_begin_after_the_warm_up",
             ),
+            "chains start in the likeliest part of the prior": Mutant(
+                "samplers/nuts.py",
+                "key=lambda one: lowest[one])[:chains]",
+                "key=lambda one: lowest[one])[:1]",
+                "samplers/test_parts.py::test_chains_by_gradients_start_in_every_part",
+            ),
+            "every hill is hopeless": Mutant(
+                "samplers/nuts.py",
+                "least = log_masses.max() - HOPELESS - UNSURE * size",
+                "least = log_masses.max() + HOPELESS + UNSURE * size",
+                "samplers/test_parts.py::test_explanations_of_many_unknowns_are_weighed_apart",
+            ),
         },
     ),
     "chosen": Row(

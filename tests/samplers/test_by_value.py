@@ -148,3 +148,7 @@ def test_chains_start_at_every_value_that_could_be(seed):
     assert np.array_equal(alone, augmentation._flattened(np.random.default_rng(1), log_weights, 16))
     none = augmentation._at_every_value(rng, whole, np.full(900, -np.inf), 16)
     assert len(none) == 16
+    log_weights[600:] -= 700.0
+    log_weights[0] += 100.0  # one draw has all the weight, and says nothing of the values of others
+    chosen = augmentation._at_every_value(rng, whole, log_weights, 16)
+    assert np.bincount(chosen // 300, minlength=3).min() >= 5

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,8 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.model.coordinates import Space
-from noisewise.samplers import augmentation
+from noisewise.samplers import augmentation, nuts
+from noisewise.samplers.nuts import ChainsRun
 from noisewise.samplers.proposals.adapted import REACHES, search
 from noisewise.samplers.proposals.by_value import kept_apart
 from noisewise.samplers.proposals.parts import MOST_PARTS, number_of_parts, parts
@@ -137,3 +139,77 @@ def test_neither_hump_of_a_prior_is_lost(seed):
     off = weights * (shifted - chance_of_a_shift(release, SPIKE))
     assert abs(off.sum()) < LIMIT * math.sqrt(np.sum(off**2))
     assert np.sum(weights[~shifted]) > 0.003
+
+
+@pytest.mark.parametrize(
+    ("values", "energies", "hopeless", "expected"),
+    [
+        ([0.0, 0.0, 4.0, 4.0], [1.0, 2.0, 900.0, 901.0], set(), {0: 2, 1: 2}),
+        ([0.0, 0.0, 4.0, 4.0], [1.0, 2.0, math.inf, math.inf], set(), {0: 4}),
+        ([0.0, 0.0, 4.0, 4.0], [1.0, 2.0, 3.0, 4.0], {0}, {1: 4}),
+    ],
+    ids=["far", "impossible", "hopeless"],
+)
+def test_chains_by_gradients_start_in_every_part(values, energies, hopeless, expected):
+    """However unlikely its draws are: only a part where none could be, or that was found hopeless, is passed over."""
+    candidates = {"theta": np.repeat(values, 8) + np.linspace(-1e-4, 1e-4, 32)}
+    run = SimpleNamespace(
+        settings=nw.NUTS(), problem=SimpleNamespace(model=of_one(humps())), candidates=candidates, hopeless=hopeless
+    )
+    chosen = ChainsRun._in_all_parts(run, candidates["theta"][:, None], np.repeat(energies, 8))
+    own = parts(of_one(humps()), {"theta": candidates["theta"][chosen]})
+    assert {part: int(np.sum(own == part)) for part in np.unique(own)} == expected
+
+
+@cache
+def twenty_counts(chance):
+    """Noisy counts with effects of their own, and a shift that all have in common: none, or four."""
+    released = np.array([13, 3, 11, 6, 9, 4, 22, 8, 16, 12, 6, 10, 5, 30, 7, 9, 14, 2, 11, 8])
+    shift = humps((1.0 - chance, chance), widths=(0.1, 0.1))
+    prior = {"shift": shift, "m": dist.Normal(0.0, 1.5), "effects": lambda m: dist.Normal(m, 0.7).expand([20])}
+    model = nw.Model(prior, {"counts": lambda effects, shift: dist.Poisson(jnp.exp(effects + shift))})
+    return model, nw.Release(counts=nw.DiscreteLaplace(scale=2.0).released(released))
+
+
+def chance_by_quadrature(release, chance):
+    """The share of the second hump: effects integrated out given the mean of effect and shift, then these two."""
+    released = np.asarray(release["counts"].value)
+    counts, rates = np.arange(400), np.linspace(-4.0, 7.0, 1101)
+    noise = np.exp(-np.abs(released[:, None] - counts) / 2.0)
+    of_rate = noise @ stats.poisson.pmf(counts[:, None], np.exp(rates))
+    means = np.linspace(-6.0, 10.0, 321)
+    of_mean = np.log(stats.norm(means[:, None], 0.7).pdf(rates) @ of_rate.T).sum(axis=1)
+    shift = np.concatenate([np.linspace(-0.6, 0.6, 121), np.linspace(3.4, 4.6, 121)])[:, None]
+    of_none = math.log(1.0 - chance) + stats.norm(0.0, 0.1).logpdf(shift)
+    of_four = math.log(chance) + stats.norm(4.0, 0.1).logpdf(shift)
+    log_prior = np.logaddexp(of_none, of_four) + stats.norm(0.0, 1.5).logpdf(means - shift)
+    log_joint = log_prior + of_mean
+    joint = np.exp(log_joint - log_joint.max())
+    return joint[121:].sum() / joint.sum()
+
+
+def test_explanations_of_many_unknowns_are_weighed_apart(seed):
+    """22 unknowns: each chain keeps to its hump, and draws of the prior are near neither."""
+    model, release = twenty_counts(0.1)
+    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    off = posterior.weights * ((posterior["shift"] > 2.0) - chance_by_quadrature(release, 0.1))
+    assert abs(off.sum()) < LIMIT * math.sqrt(np.sum(off**2))
+    assert "ended with 'disagree'" in posterior.reason
+
+
+def test_a_hump_that_the_release_rules_out_does_not_keep_chains_apart(seed, monkeypatch):
+    """Effects cannot be four lower; the control lets chains stay where they have no mass to speak of."""
+    _, release = twenty_counts(0.5)
+    tight = nw.Model(
+        {
+            "shift": humps(widths=(0.01, 0.01)),
+            "effects": dist.Normal(2.2, 0.5).expand([20]),
+        },
+        {"counts": lambda effects, shift: dist.Poisson(jnp.exp(effects + shift))},
+    )
+    posterior = nw.sample(tight, release, nw.NUTS(), draws=2_000, seed=seed)
+    assert np.all(posterior["shift"] < 2.0)
+    assert posterior.diagnostics["widened"] == 1
+    monkeypatch.setattr(nuts, "HOPELESS", math.inf)
+    stuck = nw.sample(tight, release, nw.NUTS(), draws=2_000, seed=seed, on_failure="return")
+    assert stuck.status == "disagree"

@@ -58,6 +58,14 @@ def test_a_proposal_that_missed_a_part_or_a_tail_is_searched_for_anew(status, sa
     assert [why for _, why in found] == ([] if again is None else [reruns.ANEW[again]])
 
 
+def test_a_proposal_for_several_explanations_that_is_worth_little_is_searched_for_anew():
+    estimate = choice.Estimate(choice.COLLAPSED, 2**20, 1.0, reruns.EXPLANATIONS)
+    posterior = SimpleNamespace(sampler=choice.COLLAPSED, status="low_ess")
+    for reason, following in ((reruns.EXPLANATIONS, reruns.ANEW[0]), (reruns.ANEW[0], reruns.ANEW[1])):
+        assert reruns._searching_anew(estimate, posterior, reason) == [(estimate, following)]
+    assert not reruns._searching_anew(estimate, posterior, reruns.ANEW[1])
+
+
 def test_smaller_steps_have_an_end():
     finest = nw.NUTS().finer().finer()
     assert finest.target_accept == pytest.approx(0.9875)

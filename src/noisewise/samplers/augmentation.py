@@ -60,6 +60,8 @@ POOL = 1024
 """Draws of the model that starts are chosen from."""
 UNLIKELY = 15.0
 """How much less weight, in logs, the draws at a value may have than those at another, for chains to start there."""
+TELLING = 10.0
+"""Effective draws from which on their weights say which values are likely."""
 POOL_ENTRIES = 2**22
 """Most entries of measured tables in these draws."""
 LARGE_TABLE = 2**10
@@ -532,7 +534,9 @@ def _at_every_value(rng: np.random.Generator, whole: Array, log_weights: Array, 
     values, number = np.unique(whole, axis=0, return_inverse=True)
     top = np.max(log_weights)
     mass = np.bincount(number.ravel(), np.exp(log_weights - top) if top > -np.inf else None, minlength=len(values))
-    likely = np.flatnonzero(mass > mass.max() * math.exp(-UNLIKELY))
+    tell = weights.effective_size(log_weights) >= TELLING  # else hardly a draw is near any explanation
+    possible = np.bincount(number.ravel()[log_weights > -np.inf], minlength=len(values)) > 0
+    likely = np.flatnonzero(mass > mass.max() * math.exp(-UNLIKELY) if tell else possible)
     if len(likely) < 2 or top == -np.inf:
         return _flattened(rng, log_weights, rows)
     chosen = np.empty(rows, dtype=np.int64)

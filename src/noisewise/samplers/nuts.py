@@ -27,6 +27,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.numerics import Array, double
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.judging import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.proposals.parts import number_of_parts, parts
 from noisewise.samplers.walking.centring import best_centring
 from noisewise.samplers.walking.gradient_programs import PIECE, PILOT, Programs
 from noisewise.samplers.walking.starts import spread_out
@@ -37,6 +38,9 @@ NEGLECTED = 1e-10
 """Most likelihood that the sums may leave out, as a share of their bound."""
 WIDENINGS = 6
 """Most runs, each after doubling the windows that were too narrow, before giving up."""
+HOPELESS, UNSURE, HEIGHTS = 25.0, 0.25, 64
+"""How much less, in logs, a hill's mass must be than another's for no chain to start there, and how much less again for
+each coordinate: hills are not quite normal; draws of a chain whose heights are averaged."""
 DIVERGENT = 0.01
 """Share of divergent transitions that is too many."""
 FINEST = 0.99
@@ -95,16 +99,19 @@ class NUTS(Sampler):
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
-        """Run the chains; again, with wider windows, where a sum left too much out."""
+        """Run the chains; again, with wider windows, where a sum left too much out, and without hopeless starts."""
         log.agree("draws", draws)
         run = ChainsRun(self, problem, -(-draws // self.chains), seed, engine, progress, log)
         with progress:
             while True:
                 run.once()
-                wider = run.too_narrow()
-                if run.status != "complete" or not wider:
+                wider, hopeless = run.too_narrow(), run.hopeless_parts()
+                if run.status != "complete" or not (wider or hopeless):
                     break
-                run.widen(wider)
+                if wider:
+                    run.widen(wider)
+                else:
+                    run.leave_out(hopeless)
         return run.posterior()
 
 
@@ -140,6 +147,8 @@ class ChainsRun:
     log: Log = NOTHING
     attempt: int = 0
     widened: dict[tuple[str, ...], int] = field(default_factory=dict)
+    hopeless: set[int] = field(default_factory=set)
+    """Parts of the prior where no chain starts any more."""
     status: str = "complete"
     message: str = ""
 
@@ -227,7 +236,22 @@ class ChainsRun:
                 "the model's support against the released values (a negative count, say, has no naive analysis)."
             )
             return None
-        return free[spread_out(free, -energy, self.settings.chains)]
+        return free[self._in_all_parts(free, energy)]
+
+    def _in_all_parts(self, free: Array, energy: Array) -> Array:
+        """`spread_out`, with chains in every part of the prior that could be: its draws tell not which is likely.
+
+        Where there are more parts than chains, those with the likeliest draws.
+        """
+        chains, part = self.settings.chains, parts(self.problem.model, self.candidates)
+        lowest = {one: energy[part == one].min() for one in np.unique(part) if one not in self.hopeless}
+        begun = sorted((one for one in lowest if lowest[one] < np.inf), key=lambda one: lowest[one])[:chains]
+        chosen = np.empty(chains, dtype=np.int64)
+        for place, one in enumerate(begun):
+            own = np.flatnonzero(part == one)
+            count = len(chosen[place :: len(begun)])
+            chosen[place :: len(begun)] = own[spread_out(free[own], -energy[own], count)]
+        return chosen
 
     def _drawn(self, rng: np.random.Generator, rows: int) -> dict[str, Array]:
         """Draws of the model to start from; only of what is sampled, where the rest cannot be drawn."""
@@ -376,6 +400,31 @@ class ChainsRun:
                 "Check the prior against the release, or use a sampler that only simulates, such as nw.Rejection().",
             )
         self.widened, self.attempt = wider, self.attempt + 1
+
+    def hopeless_parts(self) -> set[int]:
+        """Parts of the prior that chains have not left, and whose hills have next to no mass beside that of others.
+
+        A hill counts as normal, with the mean height and the covariance of its chain. Empty where that tells nothing.
+        """
+        kept, size = self._kept(), self.target.size
+        if not self.columns or number_of_parts(self.problem.model) == 1 or kept < 2 * size:
+            return set()
+        part = parts(self.problem.model, self.columns).reshape(self.settings.chains, -1)
+        if np.any(part != part[:, :1]) or np.all(part == part[0, 0]):
+            return set()
+        free = self._joined("free", self.settings.thin)
+        some = free[:, :: max(1, kept // HEIGHTS)].reshape(-1, size)
+        with double():
+            energies = self.programs.energies(some, self.data, self.settings.chains).reshape(len(free), -1)
+        log_volumes = [0.5 * np.linalg.slogdet(np.cov(one, rowvar=False).reshape(size, size))[1] for one in free]
+        log_masses = np.array(log_volumes) - energies.mean(axis=1)
+        least = log_masses.max() - HOPELESS - UNSURE * size
+        return {int(own) for own in np.unique(part[:, 0]) if np.all(log_masses[part[:, 0] == own] < least)}
+
+    def leave_out(self, hopeless: set[int]) -> None:
+        """Start no chain in these parts in another attempt, on new streams."""
+        self.wasted += self._steps()
+        self.hopeless, self.attempt = self.hopeless | hopeless, self.attempt + 1
 
     def _steps(self) -> int:
         return int(sum(piece["steps"].sum() for pieces in self.pieces for piece in pieces))

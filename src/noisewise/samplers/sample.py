@@ -28,11 +28,12 @@ from noisewise.samplers.choosing.probe import (
     MOST_SUMMED,
     Probe,
     dear,
+    explains,
     noise_free,
     probe_of,
     probe_rows,
 )
-from noisewise.samplers.choosing.reruns import better, reruns_after
+from noisewise.samplers.choosing.reruns import EXPLANATIONS, better, reruns_after
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, with_layers
@@ -229,6 +230,8 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
         if not first or estimate.sampler != first[0].sampler:
             why = choice.reason_for(ranking, probe) if number == 0 else f"the next in the forecast: {estimate.note}"
             yield estimate, why
+        if number == 0 and explains(probe):
+            yield choice.Estimate(COLLAPSED, 0.0, 1.0, EXPLANATIONS), EXPLANATIONS
 
 
 def _refuse_mistakes(problem: Problem, seed: int) -> None:

@@ -25,7 +25,9 @@ from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.samplers.choosing import conflict
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.proposals.by_value import has_explanations
 from noisewise.samplers.proposals.collapsed import Collapse
+from noisewise.samplers.proposals.pilot import least_work
 from noisewise.samplers.rejection import Merge, plan_streams
 
 ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
@@ -34,6 +36,10 @@ LEAST = -200.0
 """log of the least acceptance probability worth telling from zero."""
 MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: too few draws then carry the weight to fit one to."""
+MOST_EXPLAINED = 32
+"""The same where chains have found several explanations: each stays with one, and does not tell their shares."""
+MOST_EXPLORED = 2**28
+"""Most work of their pilot's shortest run."""
 MOST_UNSEEN = 0.1
 """Most posterior mass that rows of the prior may have missed before another look is needed."""
 MOST_SUMMED = 2**16
@@ -282,6 +288,18 @@ def _probed(
 def collapses(probe: Probe) -> bool:
     """Whether a proposal can be fitted by the exact likelihood."""
     problem = probe.problem
-    if probe.unknowns > MOST_ADAPTED or dear(problem) or COLLAPSED.unfit(problem) is not None:
+    return probe.unknowns <= MOST_ADAPTED and _weighs_exactly(problem)
+
+
+def explains(probe: Probe) -> bool:
+    """Whether a proposal can be fitted to each of several explanations, where there are too many unknowns otherwise."""
+    problem = probe.problem
+    if not MOST_ADAPTED < probe.unknowns <= MOST_EXPLAINED or not has_explanations(problem.model):
+        return False
+    return _weighs_exactly(problem) and least_work(problem) <= MOST_EXPLORED
+
+
+def _weighs_exactly(problem: Problem) -> bool:
+    if dear(problem) or COLLAPSED.unfit(problem) is not None:
         return False
     return Collapse.of(problem).work <= MOST_SUMMED

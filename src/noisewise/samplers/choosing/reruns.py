@@ -15,6 +15,8 @@ SOME_DIVERGE = 0.001
 """Share of divergent transitions from which on a complete run is tried again with smaller steps."""
 MOST_AGAIN = 2.0**30
 """Most work, a minute of it, of such a trial."""
+EXPLANATIONS = "several explanations have proposals of their own, weighed apart by the exact likelihood"
+"""Why what fits proposals follows chains that may each have kept to one explanation of the release."""
 ANEW = ("the same from another search", "the same from a third search")
 """Why a sampler whose proposal had missed a part of the posterior runs again."""
 
@@ -92,8 +94,12 @@ def _within_means(estimate: Estimate, sampler: Sampler, times: int, reason: str,
 
 
 def _searching_anew(estimate: Estimate, posterior: Posterior, reason: str) -> list[Rerun]:
-    """The same sampler with another search, where its fitted proposal had missed a part, or a tail; twice at most."""
-    missed = posterior.status in ("unseen", "high_k") and getattr(posterior.sampler, "collapse", False)
+    """The same sampler with another search, where its fitted proposal had missed a part, or a tail; twice at most.
+
+    Of many unknowns with several explanations, a proposal that is worth little has missed its aim, too.
+    """
+    amiss = ("unseen", "high_k", "low_ess") if estimate.note == EXPLANATIONS else ("unseen", "high_k")
+    missed = posterior.status in amiss and getattr(posterior.sampler, "collapse", False)
     if not missed or reason == ANEW[-1] or estimate.work > MOST_FALLBACK:
         return []
     following = ANEW[ANEW.index(reason) + 1] if reason in ANEW else ANEW[0]

@@ -166,7 +166,7 @@ def _own_hills(problem: Problem, posterior: Posterior, seed: int) -> StudentMixt
     size = min(float(numbers.get("ess", numbers.get("ess_bulk", len(posterior)))), float(len(free)))
     if size <= 10 * free.shape[1]:
         return None
-    return mixture.fitted_mixture(rng, free, size, **mixture.FINE).inflated(mixture.INFLATION)
+    return mixture.fitted_mixture(rng, free, size, **mixture.FINE).inflated()
 
 
 def _log_weights(posterior: Posterior) -> Array:

@@ -15,7 +15,7 @@ from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.samplers.proposals.adapted import FLOOR, Adapted, ValueTable, uniform_tables
 from noisewise.samplers.proposals.mixture import StudentMixture
-from noisewise.samplers.proposals.parts import parts
+from noisewise.samplers.proposals.parts import number_of_parts, parts
 
 MOST_VALUES = 12
 """Most values, of all whole-numbered parameters with tables together, that have mixtures of their own."""
@@ -89,6 +89,11 @@ def _values(tables: dict[str, ValueTable]) -> Array:
     if not possible or np.prod([len(one) for one in possible], dtype=float) > MOST_VALUES:
         return np.empty((0, len(possible)), dtype=np.int64)
     return np.array(list(product(*possible)), dtype=np.int64)
+
+
+def has_explanations(model: Model) -> bool:
+    """Whether the prior has parts, or whole-numbered parameters few values, that may each explain the release."""
+    return number_of_parts(model) > 1 or len(_values(uniform_tables(model))) > 1
 
 
 def kept_apart(model: Model, columns: Columns) -> Array:

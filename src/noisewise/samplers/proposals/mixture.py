@@ -15,8 +15,9 @@ from noisewise.numerics import Array
 
 DEGREES = 5.0
 """Degrees of freedom of every component."""
-INFLATION = 2.0
-"""Factor on the fitted scale matrices: a proposal should be wider than what it is fitted to."""
+INFLATION, IN_FULL = 2.0, 16
+"""Factor on the fitted scale matrices: a proposal should be wider than what it is fitted to. Up to so many coordinates;
+in more, its determinant stays what it is there, for a row's chance to be of use falls with that."""
 MOST_COMPONENTS = 4
 POINTS = 4000
 """Equally weighted points that a fit looks at."""
@@ -76,8 +77,9 @@ class StudentMixture:
         of_each = zip(self.shares, distances, self.factors, strict=True)
         return np.stack([math.log(share) + _log_student(distance, factor) for share, distance, factor in of_each])
 
-    def inflated(self, factor: float) -> "StudentMixture":
-        """The same with scale matrices `factor` times as large."""
+    def inflated(self) -> "StudentMixture":
+        """The same with larger scale matrices, by `INFLATION`."""
+        factor = INFLATION ** min(1.0, IN_FULL / self.size)
         return StudentMixture(self.shares, self.centres, self.factors * math.sqrt(factor))
 
 

@@ -49,6 +49,8 @@ ENOUGH_ACCEPTED = 30.0
 """Prior rows that rejection would accept: from this number on, at most a tenth of the posterior goes unseen."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 """Least rounds of a pilot (the search, one without flattening, the look at the weights); most rounds of fitting."""
+MISTRUSTED = 0.5
+"""Share of the rows that is even over parts of the prior while weights of many coordinates have to be flattened."""
 MOST_SIMULATIONS = 64
 
 
@@ -167,11 +169,14 @@ class _Pilot:
         return None if law is None else by_value(law)
 
     def adapt(self, space: Space, share: float) -> Proposal:
-        """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
+        """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most.
+
+        In many coordinates weights are flattened more, and rounds are as many times as many.
+        """
         law: Adapted | None = self.search(space)
         memory = Memory(space, tuple(uniform_tables(space.model)), self.rows)
         settled, searching = 0, True
-        for number in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS * max(1, -(-space.size // mixture.IN_FULL))):
             self.round(law or FromPrior(space.model))
             rng = generator(self.seed, Purpose.PILOT, number, AFTER_ROUND)
             memory.add(self.columns, self.log_weights, law)
@@ -189,7 +194,7 @@ class _Pilot:
                 law, power = self._fit_by_value(rng, law, memory, tops, share)
             else:
                 fit = fit if fit is None or tops is None else mixed_evenly(fit, tops)
-                law = by_value(Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables))
+                law = by_value(Adapted(space, fit and fit.inflated(), share, tables))
             settled += power == 1.0
             if settled == 2:
                 break
@@ -264,7 +269,7 @@ class _Pilot:
             fit, power = self._fit_of_parts(rng, memory, np.flatnonzero(numbers == own), own)
             powers += [power]
             if fit is not None:
-                held = (fit if tops is None else mixed_evenly(fit, tops)).inflated(mixture.INFLATION)
+                held = (fit if tops is None else mixed_evenly(fit, tops)).inflated()
             mixtures.append(held)
         least_power = min((power for power in powers if power), default=0.0)
         return replace(law.refitted(mixtures, shares), share=share), least_power
@@ -295,8 +300,10 @@ class _Pilot:
         known = [one for one in range(count) if (value, one) in self.fits]
         if not powers:
             return None, 0.0
-        of_each = np.bincount(part, weights.normalised(log_weights[members]), minlength=count)
-        shares = FLOOR / len(known) + (1.0 - FLOOR) * of_each[known]
+        of_each = np.bincount(part, weights.normalised(log_weights[members]), minlength=count)[known]
+        far = min(powers) < 1.0 and free.shape[1] > mixture.IN_FULL  # a part may be a long way from its hill
+        even = MISTRUSTED if far else FLOOR
+        shares = even / len(known) + (1.0 - even) * of_each
         return mixture.mixed(shares / shares.sum(), [self.fits[value, one] for one in known]), min(powers)
 
     def best_simulations(self, law: Proposal) -> int:

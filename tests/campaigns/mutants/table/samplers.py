@@ -459,6 +459,12 @@ CHOICES = {
         "if name not in noise_free:",
         "samplers/test_guided.py::test_the_posterior_is_that_of_enumeration",
     ),
+    "several explanations are left to chains": Mutant(
+        "samplers/choosing/probe.py",
+        "if not MOST_ADAPTED < probe.unknowns <= MOST_EXPLAINED or",
+        "if True or",
+        "samplers/test_parts.py::test_explanations_of_many_unknowns_are_weighed_apart",
+    ),
     "the mixture of a part of the prior is fitted to the rows of all": Mutant(
         "samplers/proposals/pilot.py",
         "own = members[part == one]",
