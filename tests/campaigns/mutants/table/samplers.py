@@ -463,19 +463,19 @@ CHOICES = {
         "samplers/choosing/probe.py",
         "if not MOST_ADAPTED < probe.unknowns <= MOST_EXPLAINED or",
         "if True or",
-        "samplers/test_parts.py::test_explanations_of_many_unknowns_are_weighed_apart",
+        "samplers/test_prior_parts.py::test_explanations_of_many_unknowns_are_weighed_apart",
     ),
     "the mixture of a part of the prior is fitted to the rows of all": Mutant(
         "samplers/proposals/pilot.py",
         "own = members[part == one]",
         "own = members",
-        "samplers/test_parts.py::test_neither_hump_of_a_prior_is_lost",
+        "samplers/test_prior_parts.py::test_neither_hump_of_a_prior_is_lost",
     ),
     "the first component that could be counts as the likeliest": Mutant(
         "samplers/proposals/parts.py",
         "jnp.argmax(of_each, axis=-1)",
         "jnp.argmax(of_each > -jnp.inf, axis=-1)",
-        "samplers/test_parts.py::test_the_part_is_that_of_the_likeliest_components",
+        "samplers/test_prior_parts.py::test_the_part_is_that_of_the_likeliest_components",
     ),
     "longer chains are tried where chains shun a place": Mutant(
         "samplers/choosing/reruns.py",
