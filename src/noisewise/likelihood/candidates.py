@@ -21,9 +21,11 @@ Point = dict[str, Array]
 FIRST, ROUND = 64, 32
 """Candidates of the first round, which come from the prior, and of every further round."""
 ROUNDS = 6
-"""Further rounds at most."""
+"""Rounds at most."""
 BEYOND = (3.0, 10.0)
-"""How many times as far from their median as the prior's draws the second round is."""
+"""How many times as far from their median as the prior's draws those beyond it are."""
+HIGHER, MOST_FAR = 1.0, 2
+"""How much higher these must be than all others, in log likelihood, to be climbed from; how many are, at most."""
 CELLS = 2**21
 """Numbers that all scores together may handle; yet `FEWEST` candidates may always be scored."""
 FEWEST = 8
@@ -71,27 +73,33 @@ def best_candidates(
 ) -> list[Point]:
     """The candidates to climb from, the highest first, given draws of the prior.
 
-    A round reaches far beyond the prior, of which a fit takes the support alone. Further rounds go on, each in the box
-    of the best so far, until the region of the top is resolved.
+    Rounds go on, each in the box of the best so far, until the region of the top is resolved. Then some far beyond the
+    prior's draws are looked at, for a fit takes only its support: those that are higher come first.
     """
     points = points[: min(FIRST, score.most)]
     heights = np.array([score.at(point) for point in points])
     if not np.isfinite(heights).any():  # the prior's draws are all far out: climb from them nevertheless
         return points[:CLIMBED]
     free = np.array([coordinates.free_from(point) for point in points])
-    for number in range(ROUNDS):
-        if len(free) + ROUND > score.most or (number and is_resolved(heights)):
+    far = beyond(free)
+    for _ in range(ROUNDS - 1):
+        if len(free) + ROUND > score.most or is_resolved(heights):
             break
-        new = within(free[np.argsort(-heights)[:KEPT]], rng) if number else beyond(free)
+        new = within(free[np.argsort(-heights)[:KEPT]], rng)
         rise = [score.at(coordinates.values(one)) for one in new]
         free, heights = np.concatenate([free, new]), np.concatenate([heights, rise])
-    return [coordinates.values(free[i]) for i in to_climb(free, heights)]
+    climbed = free[to_climb(free, heights)]
+    if len(free) + len(far) <= score.most:
+        above = np.array([score.at(coordinates.values(one)) for one in far])
+        higher = np.argsort(-above, kind="stable")[: np.sum(above > heights.max() + HIGHER)]
+        climbed = np.concatenate([far[higher[:MOST_FAR]], climbed])
+    return [coordinates.values(one) for one in climbed]
 
 
 def beyond(free: Array) -> Array:
-    """The first candidates, moved away from their median: so many times as far, by turns, as `BEYOND` says."""
+    """The first candidates, moved away from their median: as many times as far as `BEYOND` says."""
     centre = np.median(free, axis=0)
-    return centre + np.resize(BEYOND, ROUND)[:, None] * (np.resize(free, (ROUND, free.shape[1])) - centre)
+    return np.concatenate([centre + times * (free - centre) for times in BEYOND])
 
 
 def is_resolved(heights: Array) -> bool:
