@@ -12,12 +12,16 @@ from exactness import LIMIT
 from scipy import stats
 
 import noisewise as nw
+from noisewise.inference.conditional.target import Target
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
 from noisewise.model.coordinates import Space
 from noisewise.samplers import augmentation, nuts
 from noisewise.samplers.nuts import ChainsRun
 from noisewise.samplers.proposals.adapted import REACHES, search
 from noisewise.samplers.proposals.by_value import kept_apart
 from noisewise.samplers.proposals.parts import MOST_PARTS, number_of_parts, parts
+from noisewise.samplers.walking.gradient_programs import Programs
 
 SPIKE, SLAB = 0.001, 0.5
 
@@ -159,6 +163,22 @@ def test_chains_by_gradients_start_in_every_part(values, energies, hopeless, exp
     chosen = ChainsRun._in_all_parts(run, candidates["theta"][:, None], np.repeat(energies, 8))
     own = parts(of_one(humps()), {"theta": candidates["theta"][chosen]})
     assert {part: int(np.sum(own == part)) for part in np.unique(own)} == expected
+
+
+def test_candidates_for_starts_come_from_every_part_by_turns():
+    """A part with three draws of a hundred has all of them among ten, and in a run one that holds a rare hump."""
+    part = np.zeros(100, dtype=int)
+    part[[40, 70, 99]] = 1
+    chosen = nuts.by_turns(part, 10)
+    assert set(chosen) == {0, 1, 2, 3, 4, 5, 6, 40, 70, 99}
+    model, release = twenty_counts(0.005)
+    run = ChainsRun(nw.NUTS(), Problem(model, release), 100, 1, nw.Threads(1), Progress(False, "NUTS"))
+    run.target = Target(run.problem, {}, by_ratios=True)
+    run.programs = Programs(run.target, None, num_warmup=100)
+    halves = {name: np.full(model.shape(name), 0.5) for name in run.target.located}
+    run.data = run.target.data() | {"centring": halves}
+    run._starts()
+    assert np.bincount(parts(model, run.candidates)).min() >= 5  # of 128 draws of the prior, none in most runs
 
 
 @cache

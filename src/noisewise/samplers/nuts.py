@@ -32,8 +32,9 @@ from noisewise.samplers.walking.centring import best_centring
 from noisewise.samplers.walking.gradient_programs import PIECE, PILOT, Programs
 from noisewise.samplers.walking.starts import spread_out
 
-CANDIDATES = 32
-"""Draws of the prior for each chain, from which the starts are chosen."""
+CANDIDATES, MOST_CANDIDATES = 32, 2**12
+"""Draws of the prior for each chain, from which the starts are chosen; where the prior has parts, draws from which as
+many of each part are taken, if there are."""
 NEGLECTED = 1e-10
 """Most likelihood that the sums may leave out, as a share of their bound."""
 WIDENINGS = 6
@@ -122,6 +123,15 @@ def units(free: Array) -> Array:
     spread = np.where((high > low) & np.isfinite(high - low), 0.5 * (high - low), 1.0)
     far = (spread > ORDINARY) | (spread < 1.0 / ORDINARY)
     return np.where(far, 2.0 ** np.round(np.log2(spread)), 1.0)
+
+
+def by_turns(part: Array, count: int) -> Array:
+    """Indices of `count` rows: the first of each part, then the second of each, and so on while there are any."""
+    turn = np.empty(len(part), dtype=np.int64)
+    for own in np.unique(part):
+        members = part == own
+        turn[members] = np.arange(members.sum())
+    return np.argsort(turn, kind="stable")[:count]
 
 
 def usual(walked: Array) -> Array:
@@ -213,7 +223,11 @@ class ChainsRun:
         rng = generator(self.seed, Purpose.STARTS, self.attempt)
         rows = CANDIDATES * self.settings.chains
         names = {*model.parameters, *target.sampled}
-        drawn = self._drawn(rng, rows)
+        several = number_of_parts(model) > 1
+        drawn = self._drawn(rng, MOST_CANDIDATES if several else rows)
+        if several:  # chains are to start in rare parts, too
+            chosen = by_turns(parts(model, drawn), rows)
+            drawn = {name: column[chosen] for name, column in drawn.items()}
         for name in {parent for child in target.sampled for parent in model.parents(child)} & set(target.exact):
             drawn[name] = np.repeat(self.data["exact"][name][None], rows, axis=0)
             names.add(name)
