@@ -307,7 +307,7 @@ def test_a_fit_names_entries():
         dims={"rate": ("county",)},
     )
     release = nw.Release(cases=LAPLACE.released(TABLE[:, 0], {"county": COUNTIES}))
-    fit = nw.fit(named, release, nw.EM(), seed=1)
+    fit = nw.fit(named, release, nw.EM(), start={"rate": TABLE[:, 0]}, seed=1)
     assert list(fit.summary().index) == ["rate[Bronx]", "rate[Kings]", "rate[Île, the]"]
     assert fit.select("rate", county="Kings") == fit.estimate["rate"][1]
     again = from_data(json.loads(json.dumps(to_data(fit), default=np.ndarray.tolist)), fit.estimator, "fit.json")

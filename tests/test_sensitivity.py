@@ -184,7 +184,7 @@ def data_sets(n, kinds):
 
 
 @every_relation
-@pytest.mark.parametrize("xi", [0.05, 0.4, 1.5])
+@pytest.mark.parametrize("xi", briefly([0.05, 0.4, 1.5], [0.4]))
 @pytest.mark.parametrize("n", briefly([1, 2, 3, 4, 5], [1, 2, 3]))
 def test_median_by_definition(n, xi, neighbours):
     domain = np.array([-1.0, 0.0, 0.5, 2.0])  # uneven, ends included
@@ -199,7 +199,7 @@ def test_median_by_definition(n, xi, neighbours):
 
 @pytest.mark.quick
 @every_relation
-@pytest.mark.parametrize("xi", [0.05, 0.4, 1.5])
+@pytest.mark.parametrize("xi", briefly([0.05, 0.4, 1.5], [0.4]))
 @pytest.mark.parametrize(("n", "least"), [(1, 1), (2, 1), (3, 1), (3, 3), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_mean_by_definition(n, least, xi, neighbours):
     domain = np.array([-1.0, 0.0, 1.5, 2.0])

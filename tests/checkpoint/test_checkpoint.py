@@ -75,10 +75,10 @@ RUNS = {
     "RejectionControl": (count, nw.RejectionControl(), 20_000),
     "MCMC": (count, nw.MCMC(chains=16, warmup=32), 800),
     "SMC": (count, nw.SMC(islands=4, keep=0.9), 1_000),
-    "Augmentation, one law": (count, nw.Augmentation(chains=16, warmup=40), 640),
+    "Augmentation, one law": (count, nw.Augmentation(chains=16, warmup=24), 320),
     "Augmentation, records": (clamped_total, nw.Augmentation(chains=16, warmup=40), 640),
     "Augmentation, hierarchy": (groups, nw.Augmentation(chains=16, warmup=40), 640),
-    "NUTS": (count, nw.NUTS(chains=2, warmup=60), 200),
+    "NUTS": (count, nw.NUTS(chains=2, warmup=50), 100),
     "chosen": (lalonde, None, 1_500),
 }
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from targets import briefly
 
 import noisewise as nw
 from noisewise.engine import Broken, Dask, Engine, Processes, Stopped, Task, Threads, gather, machine, threads
@@ -99,7 +100,10 @@ def test_processes_and_clusters_give_the_draws_of_threads(case, seed, client, pr
         same(by_threads, nw.sample(model, release, nw.Rejection(), draws=draws, seed=seed, engine=engine))
 
 
-@pytest.mark.parametrize("sampler", [nw.Importance("adapted", simulations=None), ImportanceRejection(), None], ids=str)
+PILOTS = [nw.Importance("adapted", simulations=None), ImportanceRejection(), None]
+
+
+@pytest.mark.parametrize("sampler", briefly(PILOTS, [PILOTS[0], None]), ids=str)
 def test_pilots_and_weights_travel_too(sampler, seed, client, processes):
     model, release = count_problem()
     by_threads = nw.sample(model, release, sampler, draws=2_000, seed=seed, engine=Threads(2))

@@ -111,7 +111,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.root = folder
         for name in FOLDERS:
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         for file in ROOT.glob("[!.]*"):
             if file.is_file():
                 shutil.copy(file, folder)

@@ -100,7 +100,7 @@ def test_gradients_are_differences_of_values(kind):
 @EACH
 def test_draws_are_quantiles(kind):
     """Of the law of s given its release, whose distribution function is an integral."""
-    uniform = np.array([1e-9, 1e-3, 0.02, 0.2, 0.4, 0.5, 0.6, 0.8, 0.98, 0.999, 1 - 1e-9])
+    uniform = np.array([1e-9, 0.02, 0.2, 0.5, 0.8, 0.98, 1 - 1e-9])
     with double():
         many, places = np.tile(uniform, (len(PLACES), 1)).T, all_places(kind)
         drawn = np.asarray(jax.jit(lambda: normal.invert(many, *places))())

@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees, quantile_agrees, z_scores
 from scipy import special, stats
+from targets import briefly
 
 import noisewise as nw
 from noisewise.inference.conditional import entry, normal_mixture
@@ -66,11 +67,11 @@ def test_the_marginal_density_is_the_integral(noise):
     assert np.all(share == 0.0)
 
 
-@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("noise", briefly(NOISE, ("Gaussian", "Laplace, a scale for each entry", "clamped")))
 def test_draws_have_the_conditional_law(noise, seed):
     """Means and chances by quadrature; the share of each component by Bayes' rule, not by its weight."""
     mechanism = NOISE[noise]
-    uniform = np.random.default_rng(seed).random((40_000, len(RELEASED)))
+    uniform = np.random.default_rng(seed).random((10_000, len(RELEASED)))
     with double():
         law = mixture()
         drawn = np.asarray(jax.jit(jax.vmap(lambda u: entry.draw(u, law, mechanism, RELEASED)))(uniform))
@@ -94,9 +95,10 @@ def test_a_component_without_a_share_is_never_drawn():
 
     with double():
         law, u = mixture(np.array([0.4, 0.0, 0.6])), (np.arange(2_000)[:, None] + 0.5) / 2_000 * np.ones(4)
-        drawn = np.asarray(jax.vmap(lambda u: entry.draw(u, law, mechanism, RELEASED))(u))
-        slope, step = jax.grad(height)(0.0), 1e-6
-        assert np.isclose(slope, (height(step) - height(-step)) / (2 * step), rtol=1e-6)
+        drawn = np.asarray(jax.jit(jax.vmap(lambda u: entry.draw(u, law, mechanism, RELEASED)))(u))
+        step, program = 1e-6, jax.jit(jax.value_and_grad(height))
+        (before, _), (_, slope), (after, _) = (program(moved) for moved in (-step, 0.0, step))
+        assert np.isclose(slope, (after - before) / (2 * step), rtol=1e-6)
     assert np.all(np.isfinite(drawn))
     assert not np.any(np.abs(drawn[:, 1] - MEANS[1]) < 1e-3)
 
@@ -121,8 +123,8 @@ def two_groups():
 def exact_moments(release):
     """Mean and standard deviation of t, mean and variance of x[3], log evidence: over a grid."""
     released = np.asarray(release["x"].value)
-    t = np.linspace(-8.0, 8.0, 1_601)[:, None, None]
-    s = np.linspace(-12.0, 12.0, 4_801)
+    t = np.linspace(-8.0, 8.0, 401)[:, None, None]
+    s = np.linspace(-12.0, 12.0, 1_201)
     shares = (0.35, 0.65)
     law = sum(w * stats.norm.pdf(s, sign * t, 0.6) for w, sign in zip(shares, (-1.0, 1.0), strict=True))
     joint = law * stats.laplace.pdf(released[:, None], s, 0.8)
@@ -139,7 +141,7 @@ def test_the_posterior_is_that_of_a_grid(seed):
     """Two hills: t and -t exchange the components, which have different shares."""
     model, release = two_groups()
     mean, spread, third, variance, log_evidence = exact_moments(release)
-    posterior = nw.sample(model, release, COLLAPSED, draws=8_000, seed=seed)
+    posterior = nw.sample(model, release, COLLAPSED, draws=4_000, seed=seed)
     assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
     assert np.all(np.abs(z_scores(posterior, "t", mean, spread**2)) < LIMIT)
     assert all(abs(z[3]) < LIMIT for z in z_scores(posterior, "x", third, variance))

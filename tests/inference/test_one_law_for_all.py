@@ -128,7 +128,7 @@ def test_draws_are_those_of_every_entry():
     values = {"a": 4.0, "b": 0.3}
     with double():
         tables = together.tables()
-        uniform = np.random.default_rng(0).random((40_000, 6))
+        uniform = np.random.default_rng(0).random((10_000, 6))
         drawn, _, void = jax.jit(jax.vmap(lambda u: together.conditional(values, {}, tables, u)))(uniform)
         by_entry = apart.tables()
         terms = np.asarray(jax.jit(lambda: sum(apart.log_terms(values, {}, by_entry)))())

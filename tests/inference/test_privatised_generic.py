@@ -173,7 +173,7 @@ def test_in_a_scan():
         return infer.util.log_density(series, (jnp.asarray(COUNTS),), {}, {"start": 1.25, "level": level})[0]
 
     # where only the level is traced, the noise is tabulated: by the law's rows, of which it has one for each step
-    for density in (total, lambda level: jax.value_and_grad(total)(level)[0]):
+    for density in (total, jax.jit(lambda level: jax.value_and_grad(total)(level)[0])):
         assert np.isclose(density(jnp.asarray(levels)), walk + log_sum(np.exp(levels)).sum(), rtol=1e-5)
 
 

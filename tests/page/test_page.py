@@ -52,7 +52,7 @@ def until(condition, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def test_limits_are_left_once_in_a_million():
 
 
 SHORTER = nw.Staged(sizes=(10**3, 10**4), tolerances=(1e-2, 1e-3))
-SMALL = replace(REDUCED, draws=500, staged=SHORTER, fits=1)
+SMALL = replace(REDUCED, draws=500, repetitions=2, staged=SHORTER, fits=1)
 """As a reduced run, with a shorter climb and one fit of each kind."""
 
 

@@ -33,6 +33,13 @@ def noisy_rows(mu=10.0, unit=1.0):
     return model, nw.Release(x=nw.Laplace(scale=0.5 * unit).released(ROWS * unit))
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of fewer rows, and fewer of them in a round of a pilot."""
+    monkeypatch.setattr(collapsed, "ROWS", 2**11)
+    monkeypatch.setattr(pilot, "ROUND", 2**12)
+
+
 @pytest.fixture
 def short_looks(monkeypatch):
     """Second looks at fewer rows."""
@@ -149,18 +156,16 @@ def test_windows_far_from_what_is_likely_are_noticed(seed, short_looks):
     assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
 
 
-def test_any_engine_gives_the_same_draws(seed, monkeypatch):
-    monkeypatch.setattr(pilot, "ROUND", 2**12)
+def test_any_engine_gives_the_same_draws(seed):
     model, release = noisy_rows()
-    given = {"draws": 9_000, "seed": seed, "on_failure": "return"}
+    given = {"draws": 5_000, "seed": seed, "on_failure": "return"}
     here, there = (nw.sample(model, release, COLLAPSED, engine=nw.Threads(number), **given) for number in (1, 3))
     assert all(np.array_equal(here[name], there[name]) for name in here.draws)
 
 
-def test_a_checkpoint_resumes_it(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(pilot, "ROUND", 2**12)
+def test_a_checkpoint_resumes_it(tmp_path, seed):
     model, release = noisy_rows()
-    given = {"draws": 9_000, "seed": seed, "checkpoint": tmp_path / "run.nwc", "on_failure": "return"}
+    given = {"draws": 5_000, "seed": seed, "checkpoint": tmp_path / "run.nwc", "on_failure": "return"}
     first, again = (nw.sample(model, release, COLLAPSED, **given) for _ in range(2))
     assert np.array_equal(first["x"], again["x"])
     assert np.array_equal(first.log_weights, again.log_weights)
@@ -240,7 +245,7 @@ WITHOUT_PARAMETERS = {
 def test_without_parameters_the_evidence_is_the_release_s_probability(case, seed):
     """One number for all rows: their weights are one."""
     law, item = WITHOUT_PARAMETERS[case]
-    posterior = nw.sample(nw.Model({}, {"s": lambda: law}), nw.Release(s=item), COLLAPSED, draws=4_000, seed=seed)
+    posterior = nw.sample(nw.Model({}, {"s": lambda: law}), nw.Release(s=item), COLLAPSED, draws=2_000, seed=seed)
     if case == "a sum":
         values = np.arange(21)
         terms = stats.binom.pmf(values, 20, 0.3) * np.tanh(0.25) * np.exp(-np.abs(11 - values) / 2.0)
@@ -252,7 +257,7 @@ def test_without_parameters_the_evidence_is_the_release_s_probability(case, seed
 
         evidence, first = (integrate.quad(density, 0.0, 60.0, args=(k,), points=[2.5])[0] for k in (0, 1))
     assert np.isclose(posterior.log_evidence, np.log(evidence), rtol=0, atol=1e-9)
-    assert posterior.ess["s"] == pytest.approx(4_000)
+    assert posterior.ess["s"] == pytest.approx(2_000)
     assert agrees(posterior["s"], first / evidence)
 
 

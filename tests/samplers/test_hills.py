@@ -21,7 +21,7 @@ from noisewise.inference.progress import Progress
 from noisewise.mechanisms import GeneralizedCauchy
 from noisewise.samplers.choosing import conflict, second_look
 from noisewise.samplers.choosing.probe import probe_of
-from noisewise.samplers.proposals import hills, proposal
+from noisewise.samplers.proposals import hills, pilot, proposal
 from noisewise.samplers.proposals.adapted import search
 from noisewise.samplers.proposals.collapsed import WeighCollapsed
 from noisewise.samplers.proposals.memory import Memory, Round
@@ -79,7 +79,8 @@ def test_a_climber_is_spread_as_the_hill_is(seed):
 def test_draws_without_a_hill_between_others_are_not_complete(seed, monkeypatch):
     """Nothing lies beyond the outermost draws, and chains have no evidence: the hills' shares say it."""
     problem = three_hills()
-    monkeypatch.setattr(second_look, "MOST_ROWS", 2**13)
+    monkeypatch.setattr(second_look, "MOST_ROWS", 2**12)
+    monkeypatch.setattr(pilot, "ROUND", 2**11)
     posterior = COLLAPSED.run(problem, 2_000, seed, Threads(1), Progress(False, ""))
     found = second_look._searched(problem, posterior, probe_of(problem, seed, Threads(1)), Threads(1))
     assert weights.effective_size(found.log_weights) > 10 * second_look.ENOUGH

@@ -12,6 +12,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise import samplers
 from noisewise.mechanisms import LatentScale
+from noisewise.samplers.proposals import collapsed
 
 UNITS = 4
 NOISE = nw.DiscreteLaplace(scale=2.0)
@@ -30,6 +31,12 @@ def model(reader=lambda layer: dist.Poisson(layer), **more):
     return nw.Model(
         {"a": dist.Gamma(4.0, 1.0), "layer": lambda a: dist.Gamma(a, 1.0).expand([UNITS])}, {"s": reader}, **more
     )
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of fewer rows."""
+    monkeypatch.setattr(collapsed, "ROWS", 2**11)
 
 
 MODEL = model()
