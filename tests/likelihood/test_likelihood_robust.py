@@ -144,6 +144,33 @@ def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
     assert fit.estimate["mean"] == pytest.approx(90.0, abs=1e-4)
 
 
+def test_a_share_whose_steps_leap_to_the_edge_is_there():
+    """50 people and a release of -4: less likely by 4e-6 at a share of 1e-7 than where the steps have got to."""
+    model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(50, p)})
+    fit = nw.fit(model, nw.Release(yes=nw.Laplace(scale=2.0).released(-4.0)), on_failure="return")
+    assert fit.status == "boundary"
+    assert fit.log_likelihood == pytest.approx(stats.laplace.logpdf(-4.0, scale=2.0), abs=1e-6)
+
+
+def test_a_negative_binomial_law_without_overdispersion_has_the_likelihood_of_its_limit():
+    """Counts closer together than Poisson ones: the concentration runs off, to where NumPyro's formula has no digits."""
+    released = np.array([14.2, 16.2, 15.2])
+    model = nw.Model(
+        prior={"m": dist.Gamma(1.0, 0.1), "c": dist.LogNormal(3.0, 3.0)},
+        statistics={"y": lambda m, c: dist.NegativeBinomial2(m, c).expand([3])},
+    )
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(released))
+    fit = nw.fit(model, release, start={"m": 15.0, "c": 50.0}, on_failure="return")
+    assert fit.status == "boundary"
+    assert fit.diagnostics["iterations"] < 50
+    counts = np.arange(100)
+    noise = stats.laplace.pdf(released[:, None] - counts)
+    means = np.linspace(14.0, 16.0, 2001)
+    limits = np.log(noise @ stats.poisson.pmf(counts[:, None], means)).sum(axis=0)
+    assert fit.log_likelihood == pytest.approx(limits.max(), abs=1e-6)
+    assert fit.estimate["m"] == pytest.approx(means[np.argmax(limits)], abs=2e-3)
+
+
 @cache
 def normal_rows():
     """Eight rows, a place and a spread."""

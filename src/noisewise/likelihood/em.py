@@ -30,6 +30,8 @@ from noisewise.results.fit import Fit
 
 LOOK = 25
 """Steps after which EM looks ahead to an edge: the way there may take it thousands."""
+LEVEL = 5
+"""Steps that gain nothing but rounding at the edge, if they are there."""
 SLOW = 100
 """Steps after which EM, which may need thousands more, is helped by quasi-Newton and Newton steps."""
 NEAR = 1.0
@@ -161,8 +163,11 @@ class ExactAscent:
                 self.trace[-1]["newton"] = True
             step = new - self.free
             done = bool(np.all(np.abs(step) <= settings.tolerance * (self.unit + np.abs(new))))
-            slow = iteration % SLOW == SLOW - 1 or (iteration % LOOK == LOOK - 1 and self._on_its_way(step, likelihood))
+            looks = iteration % LOOK == LOOK - 1
+            slow = iteration % SLOW == SLOW - 1 or (looks and self._on_its_way(step, likelihood))
             self.free, clouds = new, ahead
+            if looks and self._is_level() and (edge := at_edge(self.coordinates, new, self._gained)):
+                return "boundary", edge_message(edge, self.coordinates.values(new))
             if done or slow:
                 edge, clouds = (at_edge(self.coordinates, new, self._gained) if done else self._helped()), None
                 if edge is not None:
@@ -210,6 +215,11 @@ class ExactAscent:
             heights.append(self._height(free))
         rise = heights[1] - heights[0]
         return 0.0 if abs(rise) <= 1e-10 * abs(heights[0]) else rise
+
+    def _is_level(self) -> bool:
+        """Whether the latest steps have gained nothing but rounding: far beyond an edge they lead anywhere."""
+        then, now = (self.trace[i]["log_likelihood"] for i in (-LEVEL, -1))
+        return bool(abs(now - then) <= 1e-10 * abs(now))
 
     def _on_its_way(self, step: Array, likelihood: float) -> bool:
         """Whether the likelihood rises all the way to beyond `EDGE` of the bounded coordinate that moves most.

@@ -8,7 +8,7 @@ from numpyro.distributions import BetaBinomial, DiscreteUniform, Distribution, G
 from numpyro.distributions.distribution import Independent
 
 from noisewise.model.supports import declared_ends
-from noisewise.model.wrappers import kind_of, peel
+from noisewise.model.wrappers import kind_of, peel, unchecked
 from noisewise.numerics.gamma import log_gamma, log_rising
 
 OWN = (GammaPoisson, BetaBinomial, GeometricProbs)
@@ -20,14 +20,29 @@ Two have JAX's beta function in it, which has but seven digits; the third calls 
 
 def entries(law: Distribution, value: Any) -> Any:
     """log density entry by entry where the law's entries are independent."""
+    if not _is_own(law):
+        return _each(law).log_prob(value)
+    low, high = bounds(law, jnp.shape(value))
+    return jnp.where((value >= low) & (value <= high), formula(law, value), -jnp.inf)
+
+
+def formula(law: Distribution, value: Any) -> Any:
+    """`entries` by its formula alone: anything off the support, for sums that leave out what is not in it."""
+    if not _is_own(law):
+        return unchecked(_each(law)).log_prob(value)
+    inside = jnp.clip(value, *bounds(law, jnp.shape(value)))
+    return log_mass(peel(_each(law))[0], inside * 1.0)
+
+
+def _is_own(law: Distribution) -> bool:
+    return isinstance(peel(_each(law))[0], OWN) and bool(kind_of(law))
+
+
+def _each(law: Distribution) -> Distribution:
+    """The law of the entries."""
     while isinstance(law, Independent):
         law = law.base_dist
-    base = peel(law)[0]
-    if isinstance(base, OWN) and kind_of(law):
-        low, high = bounds(law, jnp.shape(value))
-        inside = (value >= low) & (value <= high)
-        return jnp.where(inside, log_mass(base, jnp.clip(value, low, high) * 1.0), -jnp.inf)
-    return law.log_prob(value)
+    return law
 
 
 def log_mass(law: Any, k: Any) -> Any:

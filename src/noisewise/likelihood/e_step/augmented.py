@@ -23,10 +23,11 @@ from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.record_steps import RecordSteps, why_not_in_steps
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.released_law import formula, traits_of
+from noisewise.likelihood.e_step.released_law import traits_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS, SimulatedRecords
 from noisewise.likelihood.e_step.sufficient import FAMILIES
 from noisewise.likelihood.instead import SAMPLE
+from noisewise.model.masses import formula
 from noisewise.numerics import Array, Compiled, Values
 
 CHAINS = (16, 64)

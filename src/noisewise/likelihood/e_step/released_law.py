@@ -11,7 +11,6 @@ import jax
 import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions.distribution import Independent
 
 from noisewise.errors import InputError, Place, refusal
 from noisewise.inference.problem import Problem
@@ -19,8 +18,9 @@ from noisewise.likelihood.instead import MCEM, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import atoms_move, has_atoms
 from noisewise.model.families import Facts, facts_of
+from noisewise.model.masses import formula
 from noisewise.model.supports import chart, support_ends, support_moves
-from noisewise.model.wrappers import kind_of, peel, unchecked
+from noisewise.model.wrappers import kind_of, peel
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.tracing import depends
 
@@ -224,10 +224,3 @@ def padded(s: Array, cells: int) -> Iterator[tuple[int, Array]]:
         piece = np.asarray(s[start : start + rows], dtype=np.float64)
         missing = rows - len(piece)
         yield start, np.concatenate([piece, np.repeat(piece[:1], missing, axis=0)]) if missing else piece
-
-
-def formula(made: Any, s: Any) -> Any:
-    """log density entry by entry where the law's entries are independent, by its formula on and off the support."""
-    while isinstance(made, Independent):
-        made = made.base_dist
-    return unchecked(made).log_prob(s)

@@ -24,6 +24,7 @@ from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS
 from noisewise.model.law import law_attributes
+from noisewise.model.masses import formula
 from noisewise.model.variates import VARIATES
 from noisewise.numerics import Array, Compiled, Values, double
 
@@ -108,7 +109,7 @@ def _integrand(kind: str, chart: str, given: Any, t: Any) -> tuple[Any, Any]:
     """log pi(s) + log eta(s_dp | s) + log ds/dt for one t per entry, and log pi(s) alone."""
     attributes, mechanism, released, (low, high) = given
     s = to_s(chart, t)
-    law = law_of(kind, attributes).log_prob(s)
+    law = formula(law_of(kind, attributes), s)
     # Formulas go on beyond the support, and overflow far out.
     law = jnp.where((s >= low) & (s <= high) & (law < jnp.inf), law, -jnp.inf)
     both = law + mechanism.log_prob(released, s) + log_jacobian(chart, t)

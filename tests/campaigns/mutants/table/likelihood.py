@@ -191,6 +191,18 @@ MAXIMISATION = {
         "done = bool(np.all(np.abs(step) <= 1e7 * settings.tolerance * (self.unit + np.abs(new))))",
         PAPER,
     ),
+    "steps that lead nowhere beyond an edge go on": Mutant(
+        "likelihood/em.py",
+        "if looks and self._is_level() and",
+        "if looks and not self._is_level() and",
+        f"{ROBUST}::test_a_negative_binomial_law_without_overdispersion_has_the_likelihood_of_its_limit",
+    ),
+    "an E-step weighs by NumPyro's negative binomial formula": Mutant(
+        "model/masses.py",
+        "return log_mass(peel(_each(law))[0], inside * 1.0)",
+        "return unchecked(_each(law)).log_prob(inside)",
+        f"{ROBUST}::test_a_negative_binomial_law_without_overdispersion_has_the_likelihood_of_its_limit",
+    ),
     "a step of Newton's that falls is taken": Mutant(
         "likelihood/em.py",
         "return clouds if rise >= -1e-12 * abs(likelihood) else None",
