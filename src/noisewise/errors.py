@@ -38,6 +38,12 @@ class Place(str):
         return cls(f"{place}[{key}]" if isinstance(key, int) else f"{place}.{key}", (*path_of(place), key))
 
 
+def in_a_line(error: Exception) -> str:
+    """An exception of other code: its kind, and the first line of what it says, ended by one full stop."""
+    first = str(error).partition("\n")[0].rstrip(". ")
+    return f"{type(error).__name__}: {first}." if first else f"{type(error).__name__}."
+
+
 def path_of(place: str | None) -> Path:
     """The path of a place; empty for a plain string."""
     return place.path if isinstance(place, Place) else ()

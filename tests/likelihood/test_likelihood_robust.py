@@ -153,7 +153,7 @@ def test_a_share_whose_steps_leap_to_the_edge_is_there():
 
 
 def test_a_negative_binomial_law_without_overdispersion_has_the_likelihood_of_its_limit():
-    """Counts closer together than Poisson ones: the concentration runs off, to where NumPyro's formula has no digits."""
+    """Counts closer together than Poisson ones: concentrations run off to where NumPyro's formula has no digits."""
     released = np.array([14.2, 16.2, 15.2])
     model = nw.Model(
         prior={"m": dist.Gamma(1.0, 0.1), "c": dist.LogNormal(3.0, 3.0)},

@@ -600,6 +600,9 @@ REFUSALS = [
         lambda: TruncatedLaplace(bound=3.0, epsilon=1.0, delta=0.1, sensitivity=1.0),
         r"TruncatedLaplace: 'bound' must not come together with a budget; got 3\.0",
     ),
+    (lambda: nw.Gaussian(epsilon=1.0, sensitivity=1.0), r"Gaussian: 'delta' must come with epsilon; got None"),
+    (lambda: nw.Gaussian(delta=0.1, sensitivity=1.0), r"Gaussian: 'epsilon' must come with delta; got None"),
+    (lambda: nw.Gaussian(mu=1.0, rho=0.5, sensitivity=1.0), r"Gaussian: 'rho' must not come with another budget"),
     (lambda: MultivariateGaussian(), r"MultivariateGaussian: 'covariance' must be given when there is no shape"),
     (lambda: MultivariateGaussian(2.0), r"MultivariateGaussian: 'covariance' must be a square matrix; got 2\.0"),
     (lambda: MultivariateGaussian([[1.0, 2.0]]), r"MultivariateGaussian: 'covariance' must be a square matrix"),
@@ -607,10 +610,10 @@ REFUSALS = [
     (lambda: MultivariateGaussian([[1.0, 1.0], [1.0, 1.0]]), r"'covariance' must be positive definite; got \[\[1\.0"),
     (lambda: MultivariateGaussian([[1.0, np.nan], [np.nan, 1.0]]), r"'covariance' must be finite"),
     (lambda: MultivariateGaussian(np.eye(2), rho=1.0), r"'covariance' must not come with a shape or a budget"),
-    (lambda: MultivariateGaussian(shape=np.eye(2), sensitivity=1.0), r"'budget' must be one whole budget; got \[\]"),
+    (lambda: MultivariateGaussian(shape=np.eye(2), sensitivity=1.0), r"'epsilon' must be given, or rho or mu; got"),
     (
         lambda: MultivariateGaussian(shape=np.eye(2), sensitivity=1.0, epsilon=1.0),
-        r"'budget' must be one whole budget; got \['epsilon'\]",
+        r"MultivariateGaussian: 'delta' must come with epsilon; got None",
     ),
     (lambda: MultivariateGaussian(shape=np.eye(2), rho=1.0), r"MultivariateGaussian: 'sensitivity' must come with"),
     (

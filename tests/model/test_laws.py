@@ -303,7 +303,8 @@ def undefined(theta):
 
 
 REFUSED = {
-    "returns a number": (lambda theta: 2.0 * theta, "must return a NumPyro distribution; got"),
+    "returns a number": (lambda theta: 2.0 * theta, "must return a NumPyro distribution; got a number."),
+    "returns an array": (lambda theta: jnp.ones(3), "distribution; got an array of shape (3,)."),
     "returns nothing": (lambda theta: None, "must return a NumPyro distribution; got NoneType"),
     "returns a class": (lambda theta: dist.Normal, "must return a NumPyro distribution; got"),
     "returns a SciPy law": (lambda theta: stats.norm(), "must return a NumPyro distribution; got rv_continuous_frozen"),

@@ -231,6 +231,10 @@ REFUSED = {
         dict(prior={"a": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x, a: x + {}, 3)}),
         "'contribution' must run on one record",
     ),
+    "contribution uses NumPy": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: np.clip(x, 0.0, 1.0), 3)}),
+        r"it raised TracerArrayConversionError: [^\n]+\. Use jnp functions, and jnp\.where in place of if\.$",
+    ),
     "simulator raises": (
         dict(prior={"a": GAMMA}, statistics={"t": nw.Simulator(lambda rng, a: 1 / 0)}),
         r"statistics\['t'\]: the simulator raised ZeroDivisionError",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from noisewise.errors import refusal
+from noisewise.errors import InputError, refusal
 from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import log_ndtr as log_ndtr_of
@@ -73,8 +73,19 @@ def calibrated(sensitivity: float, **budget: float) -> float:
                 raise refusal("Gaussian", "delta", "must be below 1", budget["delta"], "Give a small probability.")
             return sensitivity * unit_scale(budget["epsilon"], budget["delta"])
         case _:
-            advice = "Give epsilon with delta, or rho, or mu, each with sensitivity."
-            raise refusal("Gaussian", "budget", "must be one whole budget", budget, advice)
+            raise not_one_budget("Gaussian", budget, "Give epsilon with delta, or rho, or mu, each with sensitivity.")
+
+
+def not_one_budget(who: str, budget: dict[str, float], advice: str) -> InputError:
+    """The refusal of anything but epsilon with delta, or rho alone, or mu alone."""
+    match sorted(budget):
+        case []:
+            return refusal(who, "epsilon", "must be given, or rho or mu", None, advice)
+        case ["delta" | "epsilon" as one]:
+            other = "epsilon" if one == "delta" else "delta"
+            return refusal(who, other, f"must come with {one}", None, advice)
+    last = max(budget)
+    return refusal(who, last, "must not come with another budget", budget[last], advice)
 
 
 def log_delta(epsilon: float, scale: float) -> float:

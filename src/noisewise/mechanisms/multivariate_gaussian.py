@@ -10,7 +10,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, NUMBERS, finite
-from noisewise.mechanisms.gaussian import calibrated
+from noisewise.mechanisms.gaussian import calibrated, not_one_budget
 from noisewise.numerics import namespace
 
 _WHO = "MultivariateGaussian"
@@ -59,7 +59,7 @@ class MultivariateGaussian(Additive):
         if shape is None:
             raise refusal(_WHO, "covariance", "must be given when there is no shape", covariance, _ADVICE)
         if tuple(stated) not in _BUDGETS:
-            raise refusal(_WHO, "budget", "must be one whole budget", stated, _ADVICE)
+            raise not_one_budget(_WHO, {name: budget[name] for name in stated}, _ADVICE)
         if delta is not None and checks.positive_number(_WHO, "delta", delta, _ADVICE) >= 1.0:
             raise refusal(_WHO, "delta", "must be below 1", delta, "Give a small probability.")
         shape = definite(_WHO, "shape", shape)

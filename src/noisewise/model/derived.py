@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.axes import Axes
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, in_a_line, refusal
 from noisewise.model.graph import dependencies, ordered
 from noisewise.numerics import Array, Compiled, double
 
@@ -86,9 +86,9 @@ def value_at(who: str, name: str, function: Callable[..., Any], row: Mapping[str
     except InputError:
         raise
     except Exception as error:
-        cause = f"the function of '{name}' fails: {type(error).__name__}: {str(error).splitlines()[0:1]}"
+        cause = f"the function of '{name}' fails: {in_a_line(error)}"
         advice = "It is given one value of each argument."
-        raise InputError(f"{cause}. {advice}", who=who, argument=name, advice=advice) from error
+        raise InputError(f"{cause} {advice}", who=who, argument=name, advice=advice) from error
     if value.dtype.kind not in "biuf":
         rule = "must give a number, a truth value or an array of them"
         raise refusal(who, name, rule, value.tolist(), ADVICE)

@@ -21,7 +21,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
-from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.errors import InputError, NoisewiseWarning, in_a_line
 from noisewise.model.masses import entries
 from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, BeyondRange, Variate, variate_for
@@ -260,15 +260,13 @@ class Law:
             law = self.function(**values)
         except Exception as error:
             rule = f"the function of ({', '.join(self.parents)}) must run on one value of each argument in jax.numpy"
-            raised = f"it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             advice = "Use jnp functions, and jnp.where in place of if."
-            raise InputError(f"{rule}; {raised} {advice}", who=self.who, advice=advice) from error
+            raise InputError(f"{rule}; it raised {in_a_line(error)} {advice}", who=self.who, advice=advice) from error
         if not isinstance(law, Distribution):
-            rule, advice = (
-                "the function must return a NumPyro distribution",
-                "Return, for example, dist.Poisson(theta).",
-            )
-            value = type(law).__name__
+            rule = "the function must return a NumPyro distribution"
+            advice = "Return, for example, dist.Poisson(theta)."
+            numbers = f"an array of shape {np.shape(law)}" if np.shape(law) else "a number"
+            value = numbers if isinstance(law, (jax.Array, np.ndarray)) else type(law).__name__
             raise InputError(f"{rule}; got {value}. {advice}", who=self.who, value=value, advice=advice)
         reason = refused_kind(law)
         if reason is not None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, Place, path_of, refusal
+from noisewise.errors import InputError, Place, in_a_line, path_of, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law
 from noisewise.model.records import Records
@@ -112,7 +112,7 @@ class BoundTotal:
         except Exception as error:
             rule = "must run on one record in jax.numpy and return a number or an array"
             advice = "Use jnp functions, and jnp.where in place of if."
-            cause = f"'contribution' {rule}; it raised {type(error).__name__}: {error}. {advice}"
+            cause = f"'contribution' {rule}; it raised {in_a_line(error)} {advice}"
             raise InputError(cause, who=self.who, argument="contribution", rule=rule, advice=advice) from error
         whole = result.dtype.kind in "iub"
         return jax.ShapeDtypeStruct(result.shape[1:], np.int64 if whole else np.float64)
