@@ -12,6 +12,7 @@ from exactness import agrees, variance_agrees
 from targets import brief_rows
 
 import noisewise as nw
+from noisewise.model.total import chunk_of
 
 GAMMA = dist.Gamma(25.0, 1.0)
 
@@ -78,10 +79,23 @@ def test_totals_in_chunks_have_every_record_once(n, seed):
     total = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x: jnp.stack([jnp.ones_like(x), jnp.clip(x, -9.0, 9.0)]), n)
     model = nw.Model({}, {"t": total})
     assert model.node("t").known is None
-    assert model.node("t")._chunk(4096) <= 64
+    assert chunk_of(4096, n) <= 64
     drawn = model.draw(np.random.default_rng(seed), ["t"], 4096)["t"]
     assert np.all(drawn[:, 0] == n)
     assert variance_agrees(drawn[:, 1], n)
+
+
+def test_rows_of_few_records_are_added_by_themselves(seed):
+    """Every row takes as long as the longest of those that it is added with."""
+    total = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x: jnp.stack([jnp.ones_like(x), jnp.clip(x, -9.0, 9.0)]), "n")
+    model = nw.Model({"n": dist.Poisson(1.0)}, {"t": total})
+    n = np.repeat([0, 3, 100, 2000], [500, 500, 1000, 3])
+    n = np.random.default_rng(seed).permutation(n)
+    bound, looked = model.total("t"), []
+    drawn = bound.simulated(np.random.default_rng(seed), {"n": n}, n, lambda: looked.append(1))
+    assert np.all(drawn[:, 0] == n)
+    assert variance_agrees(drawn[n == 100, 1], 100)
+    assert len(looked) < 50  # parts of 64 records: 32 for each row otherwise, with draws for all rows
 
 
 @pytest.mark.parametrize("batched", [True, False])

@@ -1,5 +1,6 @@
 """Model and release together: the checks and the one number, log eta(s_dp | s), that all samplers share."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,9 @@ from noisewise.model.atoms import atoms_move
 from noisewise.model.derived import axes_of
 from noisewise.numerics import Array
 from noisewise.release import Release
+
+FEW_ENTRIES = 7
+"""Entries up to which NumPy adds a row from left to right: so are columns, to the same bits, several times as fast."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,10 @@ class Problem:
         with np.errstate(over="ignore", under="ignore"):
             log_prob = np.asarray(item.mechanism.log_prob(item.value, values[name], **extra))
         entries = log_prob.reshape(len(values[name]), -1)
-        return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
+        if not 1 <= entries.shape[1] <= FEW_ENTRIES:
+            return entries.sum(axis=1)
+        by_row: Array = functools.reduce(np.add, entries.T)
+        return by_row
 
     def log_eta_of_all(self, values: dict[str, Array]) -> Array:
         """log density of the whole release given each row of the confidential values."""

@@ -176,37 +176,38 @@ class BoundTotal:
         return self.simulated(rng, outer, n, poll)
 
     def simulated(self, rng: np.random.Generator, outer: Values, n: Array, poll: Poll) -> Array:
-        """One total of `n` simulated records per row."""
-        rows = len(n)
-        chunk = self._chunk(rows)
+        """One total of `n` simulated records per row; of equally many in all rows where the model knows how many.
+
+        Every row takes as long as the longest, so that rows of half as many records, and less, are done by themselves.
+        """
+        rows, known = len(n), int(n[0]) if isinstance(self.total.n, int) else None
+        chunk, short = chunk_of(rows, known), n <= n.max() // 2
+        if n.max() > chunk and short.any():
+            total = np.empty((rows, *self.struct.shape), dtype=self.struct.dtype)
+            for part in (short, ~short):
+                own = {name: column[part] for name, column in outer.items()}
+                total[part] = self.simulated(rng, own, n[part], poll)
+            return total
         records = Records(self.laws, outer, rows, chunk)
-        total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
+        total = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
         with np.errstate():  # which also restores the size of NumPy's buffers at its end
             np.setbufsize(SHORT_ROW)
             for start in range(0, int(n.max()), chunk):
                 poll()
                 for part, fields in records.draw(rng, whole=self._plain is None):
-                    total[part] += self._added(fields, n[part] - start, chunk)
+                    total[part] += self._added(fields, n[part] - start, chunk, known)
         return total
 
-    def _added(self, values: Values, left: Array, chunk: int) -> Array:
+    def _added(self, values: Values, left: Array, chunk: int, known: int | None) -> Array:
         """Sums over some rows of records, of which only the first `left` of each row count."""
         needed = {name: values[name] for name in self.total.arguments}
-        full = isinstance(self.total.n, int) and self.total.n % chunk == 0
-        if self._plain is not None and isinstance(self.total.n, int) and not full:
+        full = known is not None and known % chunk == 0
+        if self._plain is not None and known is not None and not full:
             needed = {name: v[:, : left[0]] if name in self.laws else v for name, v in needed.items()}
         if self._plain is not None and self._plain.program(needed) is not None:
-            return self._plain(needed, None if isinstance(self.total.n, int) else np.arange(chunk) < left[:, None])
+            return self._plain(needed, None if known is not None else np.arange(chunk) < left[:, None])
         with double():
             return np.asarray(self.summed(needed, None if full else np.clip(left, 0, chunk)))
-
-    def _chunk(self, rows: int) -> int:
-        """Records at a time: an equal split of a known n, 64 where n varies."""
-        most = max(1, RECORDS_AT_ONCE // rows)
-        if isinstance(self.total.n, str):
-            return min(most, 64)
-        chunks = -(-self.total.n // most)
-        return -(-self.total.n // chunks)
 
     def sizes(self, values: Values, rows: int) -> Array:
         """The number of records of each row."""
@@ -222,3 +223,11 @@ class BoundTotal:
 def _widened(mask: Any, rank: int) -> Any:
     """`mask` with axes of length 1 added at its end, up to that rank."""
     return mask.reshape(mask.shape + (1,) * (rank - mask.ndim))
+
+
+def chunk_of(rows: int, known: int | None) -> int:
+    """Records at a time: an equal split of a known number, 64 where it varies."""
+    most = max(1, RECORDS_AT_ONCE // rows)
+    if known is None:
+        return min(most, 64)
+    return -(-known // max(1, -(-known // most)))

@@ -23,6 +23,7 @@ from noisewise.model import Model
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array, Compiled, double
 from noisewise.samplers.proposals.proposal import made_once
+from noisewise.samplers.proposals.recombined import Recombined, is_recombined
 
 SHARE = 0.1
 """Share of the rows in which the statistic is drawn from its law alone, so that no value of it is passed over."""
@@ -78,15 +79,21 @@ class Guide:
             return np.asarray(chosen), np.asarray(log_sums)
 
 
-def guides_of(problem: Problem) -> dict[str, Guide]:
-    """Statistics to be drawn so, by name: law and noise are known entry by entry, and a simulation reads them."""
+def guides_of(problem: Problem) -> dict[str, Guide | Recombined]:
+    """Statistics that are drawn with a look at their own release, by name.
+
+    Whole numbers that a simulation reads, where law and noise are known entry by entry; and totals of many records.
+    """
     key = ("guides", problem.release.hash)
-    guides: dict[str, Guide] = made_once(problem.model, key, lambda: _guides_of(problem))
+    guides: dict[str, Guide | Recombined] = made_once(problem.model, key, lambda: _guides_of(problem))
     return guides
 
 
-def _guides_of(problem: Problem) -> dict[str, Guide]:
-    model, guides = problem.model, {}
+def _guides_of(problem: Problem) -> dict[str, Guide | Recombined]:
+    model, guides = problem.model, dict[str, Guide | Recombined]()
+    for name in problem.release:
+        if is_recombined(problem, name):
+            guides[name] = Recombined(problem, name)
     for name, item in problem.release.items():
         if not _is_guided(problem, name, item):
             continue

@@ -36,6 +36,7 @@ from noisewise.samplers.proposals.proposal import (
     given_proposal,
     space_of,
 )
+from noisewise.samplers.proposals.recombined import recombined_work
 from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_rows
 
 ROUND = 2**14
@@ -86,7 +87,8 @@ def pilot_of(
     """
     start = time.monotonic()
     proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
-    pilot = _Pilot(problem, simulations or 2, seed, engine, log, getattr(sampler, "collapse", False))
+    several = simulations is None and not recombined_work(problem)
+    pilot = _Pilot(problem, 2 if several else simulations or 1, seed, engine, log, getattr(sampler, "collapse", False))
     space = space_of(problem.model) if proposal == "adapted" else None
     if space is not None and (space.size or uniform_tables(problem.model)):
         law: Proposal = pilot.adapt(space, sampler.prior_share)
@@ -97,7 +99,7 @@ def pilot_of(
     else:
         law = FromPrior(problem.model)
     chosen = simulations or 1
-    if simulations is None:
+    if several:
         pilot.round(law)
         chosen = pilot.best_simulations(law)
     if look:
@@ -116,8 +118,17 @@ def least_work(problem: Problem) -> int:
 
 def _collapsed_round(problem: Problem, numbers: int) -> int:
     """Parameter values of one round weighed by the exact likelihood, which may handle so many numbers."""
-    dear = numbers // Collapse.of(problem).work
-    return min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
+    return _rows_for(problem, numbers // Collapse.of(problem).work)
+
+
+def _round(problem: Problem) -> int:
+    """Parameter values of one round weighed by simulations: fewer where each of these takes long, and tells much."""
+    work = recombined_work(problem)
+    return _rows_for(problem, FITTED // work) if work else ROUND
+
+
+def _rows_for(problem: Problem, wanted: int) -> int:
+    return min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, wanted))
 
 
 class _Pilot:
@@ -130,7 +141,7 @@ class _Pilot:
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
         self.widened: Widened = ()
-        self.round_rows = _collapsed_round(problem, SEARCHED) if collapse else ROUND
+        self.round_rows = _collapsed_round(problem, SEARCHED) if collapse else _round(problem)
         self.rounds = self.proposals = 0
         self.pace = self.climbing = self.fitting = 0.0
         self.columns: Columns = {}

@@ -113,7 +113,7 @@ def simulate_and_weigh(
 ) -> tuple[Columns, dict[str, Array]]:
     """Statistics given parameter values, and log eta by name; one without noise is conditioned on instead of drawn.
 
-    One with a guide is drawn from that, and has its law times eta over the guide's in place of eta.
+    One with a guide is drawn by that, and weighed by what the guide gives in place of eta.
     """
     model, release, guides = problem.model, problem.release, guides_of(problem)
     terms: dict[str, Array] = {}

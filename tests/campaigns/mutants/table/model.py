@@ -28,6 +28,12 @@ KNOWN_TOTALS = {
         "left = jnp.maximum(n[:, None] - jnp.arange(size), 0)",
         f"{THERE}::test_sums_by_their_own_law_are_drawn_as_on_the_processor",
     ),
+    "rows of few records are added as the long ones are": Mutant(
+        "model/total.py",
+        "total[part] = self.simulated(rng, own, n[part], poll)",
+        "total[part] = self.simulated(rng, own, np.full(part.sum(), n.max()), poll)",
+        "model/test_model.py::test_rows_of_few_records_are_added_by_themselves",
+    ),
     "a field of a record counts as known": Mutant(
         "model/sums/summand.py",
         "[1.0] * len(moving) + [0.0] * len(known)",

@@ -16,6 +16,7 @@ WALKS = "samplers/test_mcmc.py"
 HAMILTON = "samplers/test_nuts.py"
 TABLES = "samplers/test_reported.py"
 FORESEEN = "studies/test_forecast.py"
+TOGETHER = "samplers/test_recombined.py"
 MANY = "samplers/test_many_rows.py"
 
 INDEPENDENT = {
@@ -440,6 +441,30 @@ CHOICES = {
         "np.flatnonzero(numbers == own), own)",
         "np.flatnonzero(numbers >= 0), own)",
         "samplers/test_by_value.py::test_neither_of_two_explanations_is_lost",
+    ),
+    "records that fill no group are left out of a total": Mutant(
+        "samplers/proposals/recombined.py",
+        "rest + sums(versions[:, groups // 2 :])",
+        "0 * rest + sums(versions[:, groups // 2 :])",
+        f"{TOGETHER}::test_weighed_totals_have_their_law_times_the_noise_density",
+    ),
+    "one of the sums is picked whatever its noise density": Mutant(
+        "samplers/proposals/recombined.py",
+        "at = np.sum(heights <= rng.random((rows, 1)) * heights[:, -1:], axis=1)",
+        "at = rng.integers(some * others, size=rows)",
+        f"{TOGETHER}::test_weighed_totals_have_their_law_times_the_noise_density",
+    ),
+    "a total is weighed by the sum over its choices, not the mean": Mutant(
+        "samplers/proposals/recombined.py",
+        "np.log(heights[:, -1] / (some * others))",
+        "np.log(heights[:, -1])",
+        f"{TOGETHER}::test_weighed_totals_have_their_law_times_the_noise_density",
+    ),
+    "a version of a group is added twice": Mutant(
+        "samplers/proposals/recombined.py",
+        "added + versions[:, group, [one]] for one in (0, 1)",
+        "added + versions[:, group, [0]] for one in (0, 1)",
+        f"{TOGETHER}::test_every_choice_of_versions_is_a_sum_once",
     ),
     "a guided draw is weighed as if it came from its law": Mutant(
         "samplers/proposals/guided.py",
