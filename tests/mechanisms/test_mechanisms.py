@@ -551,18 +551,18 @@ def test_budgets_given_wrongly_are_refused(kind, budget, norm):
 
 
 @pytest.mark.parametrize(
-    "budget",
+    ("budget", "says"),
     [
-        {"epsilon": 1.0},
-        {"delta": 1e-6},
-        {"rho": 1.0, "mu": 1.0},
-        {"epsilon": 1.0, "rho": 1.0},
-        {"epsilon": 1.0, "delta": 1e-6, "mu": 1.0},
+        ({"epsilon": 1.0}, "'delta' must come with epsilon; got None"),
+        ({"delta": 1e-6}, "'epsilon' must come with delta; got None"),
+        ({"rho": 1.0, "mu": 2.0}, "'rho' must not come with another budget; got 1.0"),
+        ({"epsilon": 1.0, "rho": 2.0}, "'rho' must not come with another budget; got 2.0"),
+        ({"epsilon": 1.0, "delta": 1e-6, "mu": 2.0}, "'mu' must not come with another budget; got 2.0"),
     ],
     ids=str,
 )
-def test_incomplete_or_double_budgets_are_refused(budget):
-    refuses(lambda: Gaussian(**budget, sensitivity=1.0), "Gaussian: 'budget'", repr(budget), "epsilon with delta")
+def test_incomplete_or_double_budgets_are_refused(budget, says):
+    refuses(lambda: Gaussian(**budget, sensitivity=1.0), f"Gaussian: {says}", "epsilon with delta")
 
 
 @pytest.mark.parametrize("delta", [1.0, 1.5])

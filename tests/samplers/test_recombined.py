@@ -14,7 +14,7 @@ import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.samplers.proposals import recombined
 from noisewise.samplers.proposals.guided import guides_of
-from noisewise.samplers.proposals.recombined import Recombined, groups_of, recombined_work, sums
+from noisewise.samplers.proposals.recombined import Recombined, all_sums, groups_of, recombined_work
 
 ROWS = 4_000
 
@@ -63,9 +63,9 @@ def test_every_choice_of_versions_is_a_sum_once():
     by_hand = [
         versions[:, 0, a] + versions[:, 1, b] + versions[:, 2, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)
     ]
-    order = np.lexsort(sums(versions)[0].T)
+    order = np.lexsort(all_sums(versions)[0].T)
     assert np.allclose(
-        sums(versions)[:, order], np.stack(by_hand, axis=1)[:, np.lexsort(np.stack(by_hand, axis=1)[0].T)]
+        all_sums(versions)[:, order], np.stack(by_hand, axis=1)[:, np.lexsort(np.stack(by_hand, axis=1)[0].T)]
     )
 
 

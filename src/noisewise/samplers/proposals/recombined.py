@@ -42,7 +42,7 @@ class Recombined:
         versions = versions.reshape(rows, groups, 2, *versions.shape[1:])
         left = n - groups * each
         rest = (total.simulated(rng, outer, left, poll) if left.any() else np.zeros_like(versions[:, 0, 0]))[:, None]
-        first, second = sums(versions[:, : groups // 2]), rest + sums(versions[:, groups // 2 :])
+        first, second = all_sums(versions[:, : groups // 2]), rest + all_sums(versions[:, groups // 2 :])
         picked, log_means = np.empty_like(rest[:, 0]), np.empty(rows)
         step = max(1, AT_ONCE >> groups)
         for start in range(0, rows, step):
@@ -71,7 +71,7 @@ def groups_of(records: int) -> int:
     return min(records.bit_length() - 3, MOST_GROUPS) if records >= LEAST_RECORDS else 0
 
 
-def sums(versions: Array) -> Array:
+def all_sums(versions: Array) -> Array:
     """All sums with one version of each group, (rows, 2^groups, ...), of (rows, groups, 2, ...)."""
     added = versions[:, 0]
     for group in range(1, versions.shape[1]):

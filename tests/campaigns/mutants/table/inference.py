@@ -304,8 +304,8 @@ RECORD_STEPS = {
     ),
     "the densities of two releases are averaged, not added": Mutant(
         "inference/problem.py",
-        "return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)",
-        "return entries[:, 0] if entries.shape[1] == 1 else entries.mean(axis=1)",
+        "by_row: Array = functools.reduce(np.add, entries.T)",
+        "by_row: Array = functools.reduce(np.add, entries.T) / entries.shape[1]",
         "inference/test_problem.py",
     ),
     "what is measured of rows of a statistic is measured of its first row": Mutant(

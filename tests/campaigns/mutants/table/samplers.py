@@ -444,8 +444,8 @@ CHOICES = {
     ),
     "records that fill no group are left out of a total": Mutant(
         "samplers/proposals/recombined.py",
-        "rest + sums(versions[:, groups // 2 :])",
-        "0 * rest + sums(versions[:, groups // 2 :])",
+        "rest + all_sums(versions[:, groups // 2 :])",
+        "0 * rest + all_sums(versions[:, groups // 2 :])",
         f"{TOGETHER}::test_weighed_totals_have_their_law_times_the_noise_density",
     ),
     "one of the sums is picked whatever its noise density": Mutant(
