@@ -228,6 +228,7 @@ def test_a_lost_scheduler_ends_the_run_with_what_it_has(seed, tmp_path):
     for one in (client, cluster):
         with contextlib.suppress(TimeoutError):  # nobody answers any more
             one.close(timeout=0.2)
+    cluster.shutdown_on_close = False  # else Dask waits for it, ten seconds, when this process ends
     assert found.status == "interrupted"
     assert len(found) > 0
     expected = sample(simulated(plain), seed, Threads(2), draws=len(found))
